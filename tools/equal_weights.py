@@ -17,6 +17,7 @@ OWN = ("model.name", "model.hidden_quats", "model.masks", "model.activation", "m
 """Settings that differ, or that GCN lacks; the matrix may differ too."""
 BASELINES = ("gcn", "structure-free")
 COMPARED = (*BASELINES, "qgnn-symmetric")
+"""Methods that decide which configurations are compared."""
 SEARCHES = {"": "graph-methods", ", perceptron": "graph-perceptron"}
 """The searches with equal axes, by what they add to the name of a method."""
 Configuration = tuple[tuple[tuple[str, str], ...], int]

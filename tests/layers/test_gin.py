@@ -123,8 +123,13 @@ def test_inputs_that_do_not_fit_are_mistakes():
         QGINConv(QuaternionLinear(4, 4), edge_dim=2)(x, EDGES)
     with pytest.raises(UserError, match="are 2 wide and those of nodes 4: set edge_dim"):
         QGINConv(QuaternionLinear(4, 4))(x, EDGES, torch.randn(7, 2))
-    with pytest.raises(UserError, match="one dense node matrix"):
+    with pytest.raises(UserError, match="takes one node matrix"):
         QGINConv(QuaternionLinear(4, 4))(Adjacency.from_dense(x), EDGES)
     graph = all_nodes(Adjacency.from_edge_index(EDGES, N))
     with pytest.raises(UserError, match="cannot use Blocks"):
         QGINConv(QuaternionLinear(4, 4), edge_dim=2)(x, graph, torch.randn(7, 2))
+
+
+def test_a_number_is_no_module():
+    with pytest.raises(UserError, match=r"nn must be a module, such as .*, got 3"):
+        QGINConv(3)

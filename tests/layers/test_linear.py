@@ -85,6 +85,8 @@ def test_reset_draws_new_weights():
 def test_widths_that_are_not_quaternions_are_mistakes():
     with pytest.raises(UserError, match="got 6: use 8"):
         QuaternionLinear(6, 8)
+    with pytest.raises(UserError, match=r"takes one input width, got \(16, 20\)"):
+        QuaternionLinear((16, 20), 8)
     with pytest.raises(UserError, match="got 10: use 12"):
         QuaternionLinear(6, 10, tiled=True)
 

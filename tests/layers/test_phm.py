@@ -116,8 +116,10 @@ def test_members_of_an_ensemble_equal_single_layers(rules):
 def test_shows_its_sizes_and_names_mistakes():
     layer = PHMLinear(6, 9, 3)
     assert repr(layer) == "PHMLinear(6, 9, n=3, rules=learned)"
-    with pytest.raises(UserError, match="must be multiples of n=4, got 6 and 8"):
+    with pytest.raises(UserError, match="must be positive multiples of n=4, got 6 and 8"):
         PHMLinear(6, 8, 4)
+    with pytest.raises(UserError, match=r"must be an integer, got n=2\.0"):
+        PHMLinear(8, 8, 2.0)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="at least 1 component, got n=0"):
         PHMLinear(6, 8, 0)
     with pytest.raises(UserError, match="fixed rules need n = 1, 2, 4 or 8, got 3"):

@@ -143,5 +143,5 @@ def test_settings_that_do_not_fit_are_mistakes():
     with pytest.raises(UserError, match="choose mean, sum or max"):
         QSAGEConv(4, 4, "lstm")
     for settings in ({"in_channels": -1}, {"in_channels": 4, "tiled": True}):
-        with pytest.raises(UserError, match="features of a known width"):
+        with pytest.raises(UserError, match="project=True needs in_channels"):
             QSAGEConv(out_channels=4, project=True, **settings)

@@ -63,6 +63,8 @@ class QGINConv(Explainable):
         edge_dim: int | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(nn, Module):
+            raise UserError(f"nn must be a module, such as QuaternionLinear(64, 32), got {nn!r}")
         self.nn = nn
         self.initial_eps = eps
         if train_eps:
@@ -83,7 +85,7 @@ class QGINConv(Explainable):
 
     def forward(self, x: Tensor, edge_index: Edges, edge_attr: Tensor | None = None) -> Tensor:
         if not isinstance(x, Tensor):
-            raise UserError("QGINConv takes one dense node matrix: use x.to_dense()")
+            raise UserError("QGINConv takes one node matrix, and no sparse one: use to_dense()")
         summed = self._sum_messages(x, edge_index, edge_attr)
         y: Tensor = self.nn((1 + self.eps.unsqueeze(-1)) * x + summed)
         return y

@@ -64,6 +64,8 @@ class QuaternionLinear(nn.Module):
         self, in_features: int, out_features: int, *, bias: bool = False, tiled: bool = False
     ) -> None:
         super().__init__()
+        if not hasattr(in_features, "__index__"):  # such as the pair of a bipartite layer of PyG
+            raise UserError(f"a quaternion layer takes one input width, got {in_features}")
         self.tiled = tiled
         self.in_quats = -1 if in_features == -1 else self._count_inputs(in_features)
         self.out_quats = quats(out_features)

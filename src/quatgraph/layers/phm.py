@@ -58,7 +58,7 @@ class PHMLinear(nn.Module):
         add_rules(self, n, rules)
         if min(in_features, out_features) < 1 or in_features % n or out_features % n:
             raise UserError(
-                f"the widths of a hypercomplex layer must be multiples of n={n}, got "
+                f"the widths of a hypercomplex layer must be positive multiples of n={n}, got "
                 f"{in_features} and {out_features}"
             )
         self.in_features = in_features
@@ -98,6 +98,8 @@ class PHMLinear(nn.Module):
 
 def add_rules(module: nn.Module, n: int, rules: Rules) -> None:
     """Gives a module ``rules`` ``(n, n, n)``: a parameter if they are learned, else a buffer."""
+    if not hasattr(n, "__index__"):
+        raise UserError(f"the number of components must be an integer, got n={n!r}")
     if n < 1:
         raise UserError(f"a hypercomplex number has at least 1 component, got n={n}")
     if rules not in get_args(Rules):

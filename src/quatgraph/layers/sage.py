@@ -75,7 +75,9 @@ class QSAGEConv(Explainable):
         if aggr not in get_args(Aggregation):
             raise UserError(f"there is no aggregation {aggr!r}; choose mean, sum or max")
         if project and (tiled or in_channels == -1):
-            raise UserError("project=True needs quaternion features of a known width")
+            raise UserError(
+                "project=True needs in_channels, a multiple of four: it cannot be inferred"
+            )
         self.out_channels = out_channels
         self.aggr = aggr
         self.normalize = normalize
