@@ -259,6 +259,9 @@ def test_of_several_candidates_those_that_cannot_sample_as_chosen_are_left_out(
     assert "left out 1 of 3 configurations: mlp does not" in notes[0]
     assert "an epoch has 4 steps for 30 training nodes" in notes[1]
     wrong = config_of(**{"model.name": "gcn", "train.num_neighbors": [3, 2]})
+    _, (first, second, _) = NODE.settle([*configs, configs[0], wrong, shallow], graph, CPU)
+    assert first.startswith("left out 2 of 5 configurations: mlp does not")
+    assert second.startswith("left out 1 of 5 configurations: train.num_neighbors")
     assert NODE.settle([wrong, shallow], graph, CPU)[0] == [shallow]
 
 

@@ -1,5 +1,6 @@
 """Training on sampled neighbours: which configurations sample, and their mini-batches."""
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -91,8 +92,8 @@ def settle(
         found.append(config)
     if not found:
         raise refused[0]
-    if refused:
-        notes.append(f"left out {len(refused)} of {len(candidates)} configurations: {refused[0]}")
+    for reason, count in Counter(map(str, refused)).items():
+        notes.append(f"left out {count} of {len(candidates)} configurations: {reason}")
     if sampled:
         notes.append(
             f"{', '.join(sampled)}: trained on so many sampled neighbours by hop, because the "
