@@ -7,6 +7,7 @@ from torch import nn
 
 from quatgraph.layers.jumping import Jump
 from quatgraph.layers.pooling import Pooling
+from quatgraph.layers.readout import Head
 from quatgraph.layers.real import GraphAttention, check_heads
 from quatgraph.models.common import Count
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
@@ -55,6 +56,7 @@ class GraphGAT(LayerwiseModel):
         per_layer: bool = False,
         pooling: Pooling = "sum",
         jump: Jump = "concat",
+        head: Head = "linear",
         virtual_node: bool = False,
     ) -> None:
         check_heads(hidden, heads)
@@ -68,6 +70,7 @@ class GraphGAT(LayerwiseModel):
             per_layer=per_layer,
             pooling=pooling,
             jump=jump,
+            head=head,
             virtual_node=virtual_node,
             heads=heads,
             attention_dropout=dropout,
