@@ -121,8 +121,8 @@ def _runs_of_search(
     for run in records:
         if (run.task, run.dataset, run.method) == (table.task, dataset, method) and run.seed == 0:
             runs.setdefault(run.config_digest, {})[run.split] = run
-    found = {}
-    for place, made in enumerate(expand_search(values, preset, "honest")):
+    found: dict[int, list[RunRecord]] = {}
+    for place, made in enumerate(expand_search(values, preset, "honest") if runs else ()):
         config = configs.build(TASKS[table.task].config, made)
         own = runs.get(configs.digest(config.identity()), {})
         if len(own) == table.splits:
