@@ -3,6 +3,7 @@ that were searched with equal axes."""
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 from quatgraph import config as configs
 from quatgraph.metrics.classification import mean_std
@@ -79,12 +80,12 @@ def render_equal_search(table: Table, records: Sequence[RunRecord]) -> str:
     """What validation data selects for each fold out of :data:`SEARCHES` alone, and the differences
     to two baselines. Methods are compared on the configurations that have run of all in
     :data:`COMPARED`, by their place on the axes; a method that lacks one of them has no row."""
-    rows = []
+    rows, searches = [], read_searches()
     for dataset in table.rows:
         tried: dict[str, list[list[RunRecord]]] = {}
         for suffix, search in SEARCHES.items():
             found = {
-                method: _runs_of_search(table, records, search, dataset, method)
+                method: _runs_of_search(table, records, searches[search], dataset, method)
                 for method in dict.fromkeys([*COMPARED, *table.columns])
             }
             ran = [set(runs) for m in COMPARED if (runs := found[m]) is not None]
@@ -110,19 +111,19 @@ def render_equal_search(table: Table, records: Sequence[RunRecord]) -> str:
 
 
 def _runs_of_search(
-    table: Table, records: Sequence[RunRecord], search: str, dataset: str, method: str
+    table: Table, records: Sequence[RunRecord], search: dict[str, Any], dataset: str, method: str
 ) -> dict[int, list[RunRecord]] | None:
     """The runs of each configuration of a search that has all folds, by its place in the search;
     None if it does not search the method."""
-    preset, values = f"{table.task}/{dataset}-{method}", read_searches()[search]
-    if preset not in values["presets"]:
+    preset = f"{table.task}/{dataset}-{method}"
+    if preset not in search["presets"]:
         return None
     runs: dict[str, dict[int, RunRecord]] = {}
     for run in records:
         if (run.task, run.dataset, run.method) == (table.task, dataset, method) and run.seed == 0:
             runs.setdefault(run.config_digest, {})[run.split] = run
     found: dict[int, list[RunRecord]] = {}
-    for place, made in enumerate(expand_search(values, preset, "honest") if runs else ()):
+    for place, made in enumerate(expand_search(search, preset, "honest") if runs else ()):
         config = configs.build(TASKS[table.task].config, made)
         own = runs.get(configs.digest(config.identity()), {})
         if len(own) == table.splits:
